@@ -1,0 +1,1 @@
+"""The encyclopedia: types, loading, checking, rendering. Entries are data under entries/."""
