@@ -1,0 +1,1 @@
+"""Tests of rootrank.live: real processes of ours, and fakes of the programs it calls."""
