@@ -28,7 +28,7 @@ _POLL_S = 0.5
 _QUIET_S = 8.0  # a step takes a tenth of a second; the collectives wait longer than this
 _GRACE_S = 5.0
 _STEPS_SEEN = (b"step 3 ", b"'loss'")
-_BEGUN = (b"start world_size", b"it/s", b"Trainable params", *_STEPS_SEEN)
+_BEGUN = (b"start world_size", b"it/s", b"Trainable params", b"step 0 ", *_STEPS_SEEN)
 
 
 @dataclass(slots=True)
