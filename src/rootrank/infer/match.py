@@ -126,7 +126,8 @@ class Matcher:
         def add(entry: Entry, signal: Signal, s: Sighting) -> None:
             one = found.setdefault(entry.id, Matched(entry))
             seen = one.by_signal.setdefault(signal.name, [])
-            if s not in seen:
+            # Sightings come one by one, so what was added twice is the last one: no search through thousands.
+            if not seen or seen[-1] is not s:
                 seen.append(s)
 
         for s in sightings:
